@@ -11,6 +11,8 @@ speed of one process, divided by how much two processes that have nothing to do 
     python benchmarks/ranks.py --memory --presets default --epochs 2 \
         --datasets npm_codep --patches 16 --partition fennel
     python benchmarks/ranks.py --memory --presets default --epochs 3 --datasets STORE --ranks 2,4
+    python benchmarks/ranks.py --memory --presets default --epochs 3 --datasets STORE --ranks 2,4 \
+        --limits 6GB,3.85GB,2.55GB
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
@@ -147,33 +150,40 @@ def compare(dataset: str, preset: str, options: argparse.Namespace) -> Row:
 
 
 def compare_memory(dataset: str, preset: str, options: argparse.Namespace) -> Row:
-    """One row: peak memory of one process, and of every rank, by the command that users run, on all edges.
+    """One row: peak memory of one process, and of every rank, by the command that users run.
 
+    On all edges; with limits, as a graph that needs them is embedded: with validations, on the patches of its store.
     Beside it what interpreter and libraries take of it, and how far vectors are from those of one process.
     """
+    libraries = measure_libraries()  # first: the peak that the system tells of a child is at least its parent's size
     found, vectors = {}, {}
     numbers = [1, *map(int, options.ranks.split(","))]
-    for num_ranks in numbers:
+    limits = options.limits.split(",") if options.limits else [None] * len(numbers)
+    for num_ranks, limit in zip(numbers, limits, strict=True):
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
         with tempfile.TemporaryDirectory(prefix="l2g2g-ranks-") as folder:
             call = [sys.executable, *(launcher if num_ranks > 1 else []), "-m", "l2g2g", "embed", dataset]
-            output = Path(folder) / "vectors.npy"
-            call += ["--data-dir", str(options.data_dir), "-o", str(output), "--json", "--threads", "1"]
-            call += ["--method", options.method, "--preset", preset, "--patches", str(options.patches)]
-            call += ["--partition", options.partition, "--epochs", str(options.epochs), "--no-validation"]
+            output = Path(folder) / "vectors"
+            call += ["--data-dir", str(options.data_dir), "-o", f"{output}/", "--json", "--threads", "1"]
+            call += ["--method", options.method, "--preset", preset, "--epochs", str(options.epochs)]
+            if limit is None:
+                call += ["--patches", str(options.patches), "--partition", options.partition, "--no-validation"]
+            else:
+                call += ["--memory", limit]
             threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
             done = subprocess.run(call, check=True, capture_output=True, text=True, env={**os.environ, **threads})
-            vectors[num_ranks] = np.load(output)
+            vectors[num_ranks] = read_parts(output)
         row = json.loads(done.stdout)
         # That of the first rank once more: it also writes what the job leaves.
         found[num_ranks] = [row["peak_memory_bytes"], *row.get("rank_memory_bytes", [])[1:]]
-    (one,), libraries = found[1], measure_libraries()
+    (one,) = found[1]
     return {
         "dataset": dataset,
         "preset": preset,
         "method": options.method,
         "patches": options.patches,
         "partition": options.partition,
+        "limits": options.limits,
         "one_process": one,
         "libraries": libraries,
         "ranks": {size: found[size] for size in numbers[1:]},
@@ -185,6 +195,12 @@ def compare_memory(dataset: str, preset: str, options: argparse.Namespace) -> Ro
             size: float(np.linalg.norm(vectors[size] - vectors[1]) / np.linalg.norm(vectors[1])) for size in numbers[1:]
         },
     }
+
+
+def read_parts(folder: Path) -> np.ndarray:
+    """(num_nodes, dim) the vectors of a folder of parts."""
+    tables = [pq.read_table(part).column(1).combine_chunks() for part in sorted(folder.glob("*.parquet"))]
+    return np.concatenate([table.flatten().to_numpy().reshape(len(table), -1) for table in tables])
 
 
 def measure_libraries() -> int:
@@ -264,6 +280,7 @@ def main() -> None:
     parser.add_argument("--partition", default="metis", help="with --memory")
     parser.add_argument("--ranks", default="4", help="with --memory, some numbers; the clocks are of two")
     parser.add_argument("--memory", action="store_true", help="peak memory instead of clocks")
+    parser.add_argument("--limits", help="with --memory, that of one process and of each number of ranks: 6GB,4GB")
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--data-dir", type=Path, default=DATA)

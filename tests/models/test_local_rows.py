@@ -121,14 +121,48 @@ def test_columns_of_a_large_table_are_multiplied_part_by_part(backend, monkeypat
         matrix = RowPropagation.symmetric(VisibleRows(rows))
         asked = []
         monkeypatch.setattr(
-            rows, "with_ghosts", lambda part: asked.append(part.shape[1]) or type(rows).with_ghosts(rows, part)
+            rows, "round_table", lambda *of: asked.append(of[1].shape[1]) or type(rows).round_table(rows, *of)
         )
         return matrix.product(table[low:high], torch.ones(40)), asked
 
     monkeypatch.setattr("l2g2g.models.local_rows._MOST_COPIED", 4 * 3 * 20)
     found = run_ranks(num_ranks, work)
-    assert all(asked == [16, 16, 8] for _, asked in found)
+    assert all(asked == [16] * 2 * num_ranks + [8] * num_ranks for _, asked in found)  # own rows, and ghost rows
     np.testing.assert_allclose(np.concatenate([rows for rows, _ in found]), whole(False) @ table.numpy() + 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("keep_bytes", [0, 3_000, 10**6])
+@pytest.mark.parametrize("masked", [False, True])
+def test_ghost_rows_come_in_rounds(backend, monkeypatch, masked, keep_bytes, weighted):
+    monkeypatch.setattr("l2g2g.parallel.node_table._LEAST_PART", 10)
+    generator, how = np.random.default_rng(0), {"seed": 3, "epoch": 5}
+    ends = generator.integers(0, 60, (2, 400))
+    values = generator.integers(1, 5, 400).astype(np.float32) if weighted else None
+    graph = Graph.from_arcs(*ends, values, num_nodes=60)
+    table = torch.from_numpy(generator.normal(size=(60, 20)).astype(np.float32))
+
+    def work(communicator):
+        rows = share_rows(TrainingRows(graph, block_arcs=50), communicator, keep_bytes=keep_bytes)
+        draw = MaskDraw.of_epoch(0.4, 0.4, rows.nodes, None, **how) if masked else None
+        matrix = RowPropagation.symmetric(VisibleRows(rows, draw, keep_bytes=keep_bytes))
+        fetched = [len(rows.round_table(turn, table[rows.low : rows.high])) for turn in range(rows.num_rounds)]
+        products = [matrix.product(table[rows.low : rows.high]) for _ in range(2)]
+        return products, rows.with_ghosts(table[rows.low : rows.high]), rows.nodes, rows.counts, fetched
+
+    adjacency = sp.csr_array(graph.adjacency)
+    seen = SparseMatrix.propagation(adjacency)
+    if masked:
+        seen = EdgeMask(adjacency, np.arange(60), weighted=weighted).split(0.4, 0.4, **how)[0]
+    expected = seen.to_scipy().toarray() @ table.numpy()
+    found = run_ranks(3, work)
+    for turn in range(2):
+        np.testing.assert_allclose(np.concatenate([part[0][turn] for part in found]), expected, rtol=1e-4, atol=1e-5)
+    for _, rows, nodes, _, fetched in found:
+        np.testing.assert_array_equal(rows.numpy(), table.numpy()[nodes])
+        assert len(fetched) == 2 + 6
+        assert max(fetched) <= 12  # of about 20 owned and 40 ghost nodes
+    assert np.concatenate([part[3] for part in found]).tolist() == np.diff(adjacency.indptr).tolist()
 
 
 def shuffled_path(num_nodes, generator):

@@ -107,20 +107,6 @@ def test_ranks_add_up_what_one_process_does(asks_for_all):
             torch.testing.assert_close(part, gradient[held] * torch.from_numpy(shares[held])[:, None])
 
 
-def test_ghost_rows_come_from_their_owners():
-    owners = np.array([0, 0, 1, 1, 1, 2])
-    wanted = [np.array([0, 1, 3, 5]), np.array([1, 2, 3, 4]), np.array([2, 3, 5])]
-    rows = normal(6, 3)
-
-    def work(communicator):
-        table = NodeTable(communicator, RangeOwners(np.array([0, 2, 5, 6])), wanted[communicator.rank])
-        return table.fetch_ghosts("rows", rows[torch.from_numpy(owners == communicator.rank)])
-
-    for rank, found in enumerate(run_ranks(3, work)):
-        ghosts = [node for node in wanted[rank] if owners[node] != rank]  # owners ascend, so do the ghost nodes
-        torch.testing.assert_close(found, rows[torch.tensor(ghosts)], rtol=0, atol=0)
-
-
 def test_owners_by_range():
     ranges = RangeOwners(np.array([0, 2, 2, 5]))
     assert (ranges.num_nodes, ranges.counts, ranges.are_ranges) == (5, [2, 0, 3], True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -115,6 +115,20 @@ class FeatureRows:
         parts = [part.to(weight.dtype) @ weight for part in self.rows.split(_ROWS)]
         product = torch.cat(parts) if parts else weight.new_zeros(0, weight.shape[1])
         return product if bias is None else product + bias
+
+    def multiply_both(self, one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
+        """(num_rows, width) rows @ one and rows @ two, differentiable; the rows are read once for both."""
+        rows, both, widths = self.rows, torch.cat([one, two], dim=1), [one.shape[1], two.shape[1]]
+        if isinstance(rows, FeatureBlocks) and not torch.is_grad_enabled():
+            # Written where they belong: of a large graph every table counts.
+            tables = [both.new_empty(rows.num_rows, width) for width in widths]
+            for here, part in rows.blocks():
+                product = replace(self, rows=part).multiply(both)
+                for table, columns in zip(tables, product.split(widths, dim=1), strict=True):
+                    table[here] = columns
+        else:
+            tables = [columns.contiguous() for columns in self.multiply(both).split(widths, dim=1)]
+        return tables[0], tables[1]
 
     @np.errstate(over="ignore", invalid="ignore")  # the loss tells of weights that diverge
     def project(
@@ -280,9 +294,9 @@ class FeatureBlocks:
     def product(self, dense: Tensor, added: Tensor | None = None) -> Tensor:
         """(num_rows, width) X times dense, (num_columns, width), and (width,) added."""
         dense = dense.detach()
-        result = dense.new_empty(self.reader.high - self.reader.low, dense.shape[1])
+        result = dense.new_empty(self.num_rows, dense.shape[1])
         bias = None if added is None else added.detach()
-        for here, rows in self._blocks():
+        for here, rows in self.blocks():
             result[here] = FeatureRows(rows).multiply(dense, bias)
         return result
 
@@ -290,14 +304,20 @@ class FeatureBlocks:
         """(num_columns, width) the transpose of X times dense, (num_rows, width)."""
         dense = dense.detach().contiguous()
         total = dense.new_zeros(self.reader.num_columns, dense.shape[1])
-        for here, rows in self._blocks():
+        for here, rows in self.blocks():
             if isinstance(rows, SparseMatrix):
                 total += rows.transposed_product(dense[here])
             else:
                 total += rows.to(dense.dtype).t() @ dense[here]
         return total
 
-    def _blocks(self) -> Iterator[tuple[slice, Tensor | SparseMatrix]]:
+    @property
+    def num_rows(self) -> int:
+        """Number of nodes."""
+        return self.reader.high - self.reader.low
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor | SparseMatrix]]:
+        """(rows, their features) of all blocks in order."""
         for here, table in self.reader.blocks():
             rows: Tensor | SparseMatrix | None = self._dropped.get(here.start)
             if rows is None:

@@ -29,6 +29,7 @@ USUAL_TIMEOUT = 600.0
 _GET_ADDRESS = 0x8915  # SIOCGIFADDR of Linux
 _POLL = 0.01  # seconds between two checks which ranks have come
 _FIRST_REPORTS = 0.5  # seconds for which the other ranks let the first one report
+_FEW_RANKS, _SMALL_SUM = 4, 1 << 16  # ranks, and bytes, of which a sum takes longest to begin
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,25 @@ class RankCommunicator(Communicator):
 
         self.sent.add(kind, values.nbytes)
         with self._answered():
-            distributed.all_reduce(values)
+            if self.device.type == "cpu" and self.size <= _FEW_RANKS and values.nbytes <= _SMALL_SUM:
+                self._add_up(values)
+            else:
+                distributed.all_reduce(values)
+
+    def _add_up(self, values: Tensor) -> None:
+        """The same by a message to every rank: of few bytes it takes a third of the time of a sum by gloo."""
+        from torch import distributed
+
+        found = values.new_empty(self.size, *values.shape)
+        found[self.rank] = values
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        waiting = [distributed.isend(found[self.rank], rank) for rank in others]
+        for rank in others:
+            distributed.recv(found[rank], rank)
+        for message in waiting:
+            if message is not None:
+                message.wait()
+        values.copy_(found.sum(0))  # in the order of ranks, so that all get the same bits
 
     def all_to_all(self, kind: str, rows: Tensor, lengths: Sequence[int], expected: Sequence[int]) -> Tensor:
         """See `Communicator`."""

@@ -6,8 +6,10 @@ further nodes, the far ends of sampled pairs, are requested and not kept. One pr
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +20,8 @@ from l2g2g.core import blank_table, native
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.parallel.node_index import NodeIndex
 from l2g2g.parallel.questions import ask
+
+_MOST_PARTS, _LEAST_PART = 8, 1 << 18  # in which rows of many nodes are sent, and nodes of such a part
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,10 +189,10 @@ class NodeTable:
 
     def __init__(self, communicator: Communicator, owners: Owners, nodes: np.ndarray) -> None:
         self.communicator, self.nodes, self.num_nodes, self._owners = communicator, nodes, owners.num_nodes, owners
-        by_rank = group_by_rank(owners.of(nodes), communicator.size)
+        by_rank = [places.astype(np.int32) for places in group_by_rank(owners.of(nodes), communicator.size)]
         self._own_places = by_rank[communicator.rank]  # all that it owns are here
         self._ghosts = by_rank
-        self._ghosts[communicator.rank] = np.empty(0, np.int64)
+        self._ghosts[communicator.rank] = np.empty(0, np.int32)
         self._held_elsewhere = self._tell_owners()
         self._rows: Tensor | None = None
 
@@ -228,20 +232,6 @@ class NodeTable:
         for places, rows in self._send(kind, self._held_elsewhere, self._ghosts):
             self.rows[places] = rows
 
-    def fetch_ghosts(self, kind: str, owned: Tensor) -> Tensor:
-        """(num_ghosts, width) rows of the ghost nodes from their owners, those of rank 0 first; nothing is kept.
-
-        owned: (num_owned, width) the rows of the nodes of this rank, in their order.
-        """
-        lengths, expected = ([len(part) for part in parts] for parts in (self._held_elsewhere, self._ghosts))
-        rows = owned.index_select(0, self._ghosts_elsewhere.to(owned.device))
-        return self.communicator.all_to_all(kind, rows, lengths, expected)
-
-    @cached_property
-    def _ghosts_elsewhere(self) -> Tensor:
-        """Places among the owned nodes of those that are ghost nodes elsewhere, rank by rank."""
-        return torch.from_numpy(np.searchsorted(self._own_places, np.concatenate(self._held_elsewhere)))
-
     def take(self, placement: Placement) -> Tensor:
         """(num_rows, width) the rows of nodes of this rank, times their shares."""
         return placement.take(self.rows)
@@ -273,9 +263,16 @@ class NodeTable:
         if request.nodes is None:
             own = self.rows.index_select(0, _tensor(self._own_places, self.rows))
             return self._by_node(self.communicator.all_gather("pair rows", own, self._owners.counts))
-        rows = self.rows.index_select(0, _tensor(np.concatenate(request.outgoing), self.rows))
-        lengths = [len(part) for part in request.outgoing]
-        return self.communicator.all_to_all("pair rows", rows, lengths, request.lengths)
+        found = self.rows.new_empty(sum(request.lengths), self.rows.shape[1])
+        parts = found.split(request.lengths)
+        rank = self.communicator.rank
+        torch.index_select(self.rows, 0, _tensor(request.outgoing[rank], found), out=parts[rank])
+        there = [part[:0] if place == rank else part for place, part in enumerate(request.outgoing)]
+        here = [0 if place == rank else length for place, length in enumerate(request.lengths)]
+        for low, received in self._exchange("pair rows", self.rows, there, here):
+            for part, first, rows in zip(parts, low, received, strict=True):
+                part[first : first + len(rows)] = rows
+        return found
 
     def scatter_add_to_owners(self, request: Request, rows: Tensor) -> None:
         """Add rows for the requested nodes. The table must be clear."""
@@ -284,22 +281,28 @@ class NodeTable:
             return
         if request.nodes is None and not self._owners.are_ranges:
             rows = rows.index_select(0, _tensor(self._every_owned, rows))
-        lengths = [len(part) for part in request.outgoing]
-        received = self.communicator.all_to_all("pair gradients", rows, request.lengths, lengths)
+        rank, parts = self.communicator.rank, rows.split(request.lengths)
         self._rows = rows.new_zeros(len(self.nodes), rows.shape[1])
-        for places, part in zip(request.outgoing, received.split(lengths), strict=True):
-            self._rows.index_add_(0, _tensor(places, rows), part)
+        self._rows.index_add_(0, _tensor(request.outgoing[rank], rows), parts[rank])
+        ends = np.cumsum([0, *request.lengths]).tolist()
+        there = [range(*both) if place != rank else range(0) for place, both in enumerate(pairwise(ends))]
+        here = [0 if place == rank else len(part) for place, part in enumerate(request.outgoing)]
+        for low, received in self._exchange("pair gradients", rows, there, here):
+            for places, first, part in zip(request.outgoing, low, received, strict=True):
+                self._rows.index_add_(0, _tensor(places[first : first + len(part)], rows), part)
 
     def by_range(self, kind: str, bounds: np.ndarray) -> Tensor:
         """(num_here, width) the rows of a range of nodes on each rank. bounds: (num_ranks + 1,) of these ranges."""
         if self.has_all:
             return self.rows
-        own = self.rows.index_select(0, _tensor(self._own_places, self.rows))
-        lengths = np.diff(np.searchsorted(self.owned_nodes, bounds)).tolist()
-        coming = ask(self.communicator, "ids", self.owned_nodes.astype(np.int32), lengths)
-        received = self.communicator.all_to_all(kind, own, lengths, coming.expected)
-        rows = torch.empty_like(received)
-        rows[_tensor(coming.received.astype(np.int64) - bounds[self.communicator.rank], rows)] = received
+        ends = np.searchsorted(self.owned_nodes, bounds)
+        coming = ask(self.communicator, "ids", self.owned_nodes.astype(np.int32), np.diff(ends).tolist())
+        places = np.split(coming.received - np.int32(bounds[self.communicator.rank]), np.cumsum(coming.expected)[:-1])
+        rows = self.rows.new_empty(len(coming.received), self.rows.shape[1])
+        there = np.split(self._own_places, ends[1:-1])
+        for low, received in self._exchange(kind, self.rows, there, coming.expected):
+            for here, first, part in zip(places, low, received, strict=True):
+                rows[_tensor(here[first : first + len(part)], rows)] = part
         return rows
 
     def _by_node(self, gathered: Tensor) -> Tensor:
@@ -330,7 +333,23 @@ class NodeTable:
         expected = communicator.all_to_all("ghost nodes", counts.to(communicator.device), ones, ones).tolist()
         nodes = torch.from_numpy(self.nodes[np.concatenate(self._ghosts)]).to(communicator.device)
         received = communicator.all_to_all("ghost nodes", nodes, counts.tolist(), expected).cpu()
-        return [np.searchsorted(self.nodes, part.numpy()) for part in received.split(expected)]
+        return [np.searchsorted(self.nodes, part.numpy()).astype(np.int32) for part in received.split(expected)]
+
+    def _exchange(
+        self, kind: str, rows: Tensor, there: Sequence[np.ndarray | range], expected: list[int]
+    ) -> Iterator[tuple[list[int], list[Tensor]]]:
+        """Send the rows at some places to each rank, a part of them at a time, so that copies stay small.
+
+        Yields, part by part, with which of its rows each rank goes on, and these rows.
+        """
+        parts = num_parts(self.num_nodes)
+        for part in range(parts):
+            sent = [places[len(places) * part // parts : len(places) * (part + 1) // parts] for places in there]
+            low = [length * part // parts for length in expected]
+            lengths = [length * (part + 1) // parts - first for length, first in zip(expected, low, strict=True)]
+            copied = rows.index_select(0, _tensor(np.concatenate(sent).astype(np.int32), rows))
+            received = self.communicator.all_to_all(kind, copied, list(map(len, sent)), lengths)
+            yield low, list(received.split(lengths))
 
     def _send(self, kind: str, there: list[np.ndarray], here: list[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
         """Send the rows at some places to each rank. Returns what came of each, and where it belongs."""
@@ -338,6 +357,11 @@ class NodeTable:
         lengths, expected = [len(part) for part in there], [len(part) for part in here]
         received = self.communicator.all_to_all(kind, rows, lengths, expected).split(expected)
         return [(_tensor(places, self.rows), part) for places, part in zip(here, received, strict=True)]
+
+
+def num_parts(num_nodes: int) -> int:
+    """Return in how many parts, the same on all ranks, rows of nearly all nodes are sent."""
+    return max(1, min(_MOST_PARTS, num_nodes // _LEAST_PART))
 
 
 def group_by_rank(ranks: np.ndarray, num_ranks: int) -> list[np.ndarray]:

@@ -11,6 +11,7 @@ from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.local_rows import columns_at_once
 from l2g2g.models.spectral import MOST_BASELINE_EDGES, spectral_bytes
 from l2g2g.models.structure import BYTES_PER_NUMBER, MORE_VECTORS
+from l2g2g.parallel.node_table import num_parts
 from l2g2g.runs.environment import available_memory, resident_memory
 from l2g2g.training.batches import KeptBytes
 
@@ -25,10 +26,10 @@ _ARC_SURPLUS = 1.6  # arcs of the largest patch, of an even share, before patche
 _MARGIN = 0.12  # of the limit, for what no formula knows
 _MOST_PARTS = 8  # threads with a table of sums of their own
 _LEAST_PATCH_NODES = 500
-_PASSED_ON = 4  # vectors of a node on their way between ranks: as sent and received, and their gradients
+_PASSED_ON = 2  # vectors of a node that another rank owns: as received, and their gradients
 # What a rank holds for each node that it owns, with its place in the directory of all, and for each that its rows name.
 _PER_OWNED_NODE, _PER_NAMED_NODE = 56, 20
-_PER_GHOST = 32  # where a neighbour stands in the tables of a pass over the whole graph, here and at its owner
+_PER_GHOST = 24  # where a neighbour stands in the tables of a pass over the whole graph, here and at its owner
 _MOST_HELD_OUT = 1_000_000  # edges, for validation
 _OUTSIDE = 0.3  # of the edges, between nodes of two patches, before a graph is cut
 _ALL_NODES = 4  # a rank that draws so many times as many pairs as there are nodes asks for all nodes
@@ -162,16 +163,18 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     structure = float(num_nodes * structural.found)
     ranks, gathered = sizes.num_ranks, 0
     if ranks > 1:
-        # Ghost nodes may be nearly all: of these, rows of a layer, of pairs and of products, as they are passed on.
+        # Ghost nodes may be nearly all: of these, rows of pairs; those of layers and products come part by part.
+        copies = 8 / num_parts(num_nodes)  # in an exchange of these: bytes of a number, as sent and received
         always = (8 * rows + held_out + num_nodes * (_PER_OWNED_NODE + 2 * structural.kept)) / ranks
         always += _PER_NAMED_NODE * named_rows(sizes)
-        epoch = epoch / ranks + (_PASSED_ON * vector * asked_rows(sizes, config) if epoch else 0)
+        passed_on = (_PASSED_ON + copies / 4) * vector * asked_rows(sizes, config)
+        epoch = epoch / ranks + (passed_on if epoch else 0)
         gathered = 2 * num_nodes * vector if sizes.gathers else 0
         ghosts = ghost_rows(sizes)
         aligned = aligned / ranks
         copied = min(max(config.hidden, config.dim), columns_at_once(num_nodes))
-        last_pass = last_pass / ranks + (8 * copied + _PER_GHOST) * ghosts
-        structure = structure / ranks + (12 * _GHOST_COLUMNS + _PER_GHOST) * ghosts if structure else 0
+        last_pass = last_pass / ranks + (copies * copied + _PER_GHOST) * ghosts
+        structure = structure / ranks + (copies * _GHOST_COLUMNS + _PER_GHOST) * ghosts if structure else 0
     final = last_pass if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
@@ -239,7 +242,8 @@ def row_needs(sizes: StoredSizes, config: Config, threads: int, resident: int) -
     nodes, training = node_bytes(sizes, config, threads)
     activations = _PER_ROW_ACTIVATION * config.numbers_per_row * sizes.num_nodes // sizes.num_ranks
     if sizes.num_ranks > 1:  # rows of ghost nodes, which may be nearly all
-        activations += 8 * max(config.hidden, config.dim) * config.tables_per_layer * sizes.num_nodes
+        widest = max(config.hidden, config.dim) * config.tables_per_layer
+        activations += int((8 / num_parts(sizes.num_nodes) * widest + _PER_GHOST) * ghost_rows(sizes))
     blocks = _PER_BLOCK_ARC * min(_BLOCK_ARCS, 2 * sizes.num_edges) + 3 * min(_FEATURE_BLOCK, sizes.feature_bytes)
     training += activations
     return Needs(resident, max(nodes, training), training, 0, blocks, 1)

@@ -140,8 +140,7 @@ class Setting:
         """Pairs of all nodes, where these are scored."""
         config, shard, patch_set = self.config, self.shard, self.patches.patch_set
         if self.local is not None and config.loss_pairs != "sampled":
-            degrees = np.concatenate([np.diff(block.indptr) for block in self.local.blocks()])
-            return NodeSample(self.local, degrees, shard.table, self.local.shares)
+            return NodeSample(self.local, self.local.counts, shard.table, self.local.shares)
         if self.settings.scope != "global":
             return None
         held_out = self.held_out

@@ -57,7 +57,7 @@ def embed_graph(
             shares: dict[str, Any] = {"validation_fraction": fraction, "test_fraction": 0.0}
             split = split_on_ranks(placed, communicator, **shares, seed=config.seed)
         if patches is None:
-            how: dict[str, Any] = {"prepared": shared.stored, "communicator": communicator}
+            how: dict[str, Any] = {"prepared": shared.stored, "communicator": communicator, "gathers": gather or keep}
             patches = find_patches(split.train, config, clock, **how)
         more: dict[str, Any] = {} if start is None or directory is None else {"warm_start": start.digest()}
         checkpoints = keep_training(directory, "embed", shared, patches, config, validation_fraction=fraction, **more)

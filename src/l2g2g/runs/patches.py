@@ -136,7 +136,8 @@ def find_patches(
     patch_set, needs = stored.patch_set if communicator.size == 1 else stored.listed, None
     if config.memory is not None:
         threads = choose_threads(config, graph.num_nodes, graph.num_edges)
-        needs = find_needs(sizes_of(stored, sizes), config, stored.num_patches, threads, resident_memory())
+        of_rank = replace(sizes_of(stored, sizes), gathers=gathers and communicator.is_first)
+        needs = find_needs(of_rank, config, stored.num_patches, threads, resident_memory())
     return RunPatches(patch_set, stored, needs, kept=kept)
 
 

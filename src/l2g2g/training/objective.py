@@ -102,8 +102,10 @@ class GlobalLoss(ABC):
         table = self.table
         table.complete("overlap sums")
         request, score = self.draw(model, settings, epoch)
-        loss, gradient = score(table.gather(request).detach())
+        vectors = table.gather(request).detach()
         table.clear()
+        loss, gradient = score(vectors)
+        del vectors, score  # with the pairs: the gradients on their way need room
         table.scatter_add_to_owners(request, gradient)
         table.return_ghosts("overlap gradients")
         return loss

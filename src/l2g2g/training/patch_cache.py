@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
-import os
-import tempfile
-import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,35 +10,20 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.errors import ResourceError
+from l2g2g.graphs.scratch_file import Piece, ScratchFile
 from l2g2g.models.features import FeatureTable
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.patches.store import unit_weights
 from l2g2g.training.pair_source import PatchEdges
-
-_WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)  # not on every system
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Where an array lies in the file."""
-
-    first_byte: int
-    dtype: np.dtype
-    shape: tuple[int, ...]
-
-    @property
-    def num_bytes(self) -> int:
-        return self.dtype.itemsize * int(np.prod(self.shape))
 
 
 @dataclass(frozen=True)
 class _Matrix:
     """A CSR matrix in the file; data None where all entries are 1."""
 
-    indptr: _Piece
-    indices: _Piece
-    data: _Piece | None
+    indptr: Piece
+    indices: Piece
+    data: Piece | None
     shape: tuple[int, int]
 
 
@@ -57,13 +38,10 @@ class PatchCache:
     """
 
     def __init__(self, folder: Path) -> None:
-        with tempfile.TemporaryFile(dir=folder if os.access(folder, os.W_OK) else None) as file:
-            self._handle = os.dup(file.fileno())
-        weakref.finalize(self, os.close, self._handle)
-        self._num_bytes = 0
+        self._file = ScratchFile(folder)
         self._edges: dict[int, tuple[_Matrix, _Matrix | None]] = {}
-        self._dense: dict[int, tuple[_Piece, torch.dtype, FeatureTable]] = {}
-        self._sparse: dict[int, tuple[list[_Piece | None], FeatureTable]] = {}
+        self._dense: dict[int, tuple[Piece, torch.dtype, FeatureTable]] = {}
+        self._sparse: dict[int, tuple[list[Piece | None], FeatureTable]] = {}
 
     def has_edges(self, batch: int) -> bool:
         """Whether the edges of a batch are here, and its features with them."""
@@ -78,11 +56,11 @@ class PatchCache:
         """Keep the features of a batch."""
         matrix = table.matrix
         if isinstance(matrix, Tensor):
-            piece = self._write(matrix.cpu().contiguous().view(torch.uint8).numpy())
+            piece = self._file.write(matrix.cpu().contiguous().view(torch.uint8).numpy())
             self._dense[batch] = piece, matrix.dtype, replace(table, matrix=matrix.new_empty(0, matrix.shape[1]))
         else:
             parts = matrix.starts, matrix.ends, matrix.indices, matrix.values
-            pieces = [None if part is None else self._write(part) for part in parts]
+            pieces = [None if part is None else self._file.write(part) for part in parts]
             nothing = np.empty(0, np.int64)
             empty = replace(matrix, starts=nothing, ends=nothing, indices=np.empty(0, np.int32), values=None)
             self._sparse[batch] = pieces, replace(table, matrix=empty)
@@ -97,10 +75,10 @@ class PatchCache:
         if batch in self._dense:
             piece, dtype, table = self._dense[batch]
             assert isinstance(table.matrix, Tensor)
-            rows = torch.from_numpy(self._read(piece)).view(dtype)
+            rows = torch.from_numpy(self._file.read(piece)).view(dtype)
             return replace(table, matrix=rows.to(table.matrix.device))  # on the CPU they stay mapped
         pieces, table = self._sparse[batch]
-        starts, ends, indices, values = (None if piece is None else self._read(piece) for piece in pieces)
+        starts, ends, indices, values = (None if piece is None else self._file.read(piece) for piece in pieces)
         assert isinstance(table.matrix, SparseMatrix)
         assert starts is not None
         assert ends is not None
@@ -116,40 +94,15 @@ class PatchCache:
         if batch in self._sparse:
             pieces += self._sparse[batch][0]
         for piece in pieces:
-            if piece is not None and piece.num_bytes and _WILL_NEED is not None:
-                self._map(piece).madvise(_WILL_NEED)
+            if piece is not None:
+                self._file.prefetch(piece)
 
     def _write_matrix(self, matrix: sp.csr_array) -> _Matrix:
-        parts = self._write(matrix.indptr), self._write(matrix.indices)
-        data = self._write(matrix.data) if matrix.data.strides != (0,) else None  # `unit_weights` take no memory
+        parts = self._file.write(matrix.indptr), self._file.write(matrix.indices)
+        data = self._file.write(matrix.data) if matrix.data.strides != (0,) else None  # `unit_weights` take no memory
         return _Matrix(*parts, data, matrix.shape)
 
     def _read_matrix(self, found: _Matrix) -> sp.csr_array:
-        indices = self._read(found.indices)
-        data = unit_weights(len(indices)) if found.data is None else self._read(found.data)
-        return sp.csr_array((data, indices, self._read(found.indptr)), shape=found.shape)
-
-    def _write(self, array: np.ndarray) -> _Piece:
-        piece = _Piece(self._num_bytes, array.dtype, array.shape)
-        data = np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
-        place = self._num_bytes
-        try:
-            while data:
-                written = os.pwrite(self._handle, data, place)
-                place, data = place + written, data[written:]
-        except OSError as error:
-            raise ResourceError(
-                f"patches that do not fit --memory are written beside the store, which failed after "
-                f"{place / 1e6:,.0f} MB ({error.strerror}); free space on its disk, or allow more --memory"
-            ) from error
-        self._num_bytes = -(-place // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
-        return piece
-
-    def _read(self, piece: _Piece) -> np.ndarray:
-        if piece.num_bytes == 0:
-            return np.empty(piece.shape, piece.dtype)
-        return np.frombuffer(self._map(piece), piece.dtype).reshape(piece.shape)
-
-    def _map(self, piece: _Piece) -> mmap.mmap:
-        """A private mapping: torch wants memory that may be written to, although nothing writes."""
-        return mmap.mmap(self._handle, piece.num_bytes, access=mmap.ACCESS_COPY, offset=piece.first_byte)
+        indices = self._file.read(found.indices)
+        data = unit_weights(len(indices)) if found.data is None else self._file.read(found.data)
+        return sp.csr_array((data, indices, self._file.read(found.indptr)), shape=found.shape)

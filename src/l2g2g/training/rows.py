@@ -163,7 +163,10 @@ def share_rows(rows: TrainingRows, communicator: Communicator, *, keep_bytes: in
     if communicator.size == 1:
         return LocalRows(rows)
     own = TrainingRows(rows.graph, span=rank_span(rows.graph, communicator))
-    return LocalRows(own, communicator, rank_bounds(rows.graph, communicator.size), keep_bytes=keep_bytes)
+    stored = rows.graph.stored
+    folder = None if stored is None else stored.directory
+    bounds = rank_bounds(rows.graph, communicator.size)
+    return LocalRows(own, communicator, bounds, keep_bytes=keep_bytes, folder=folder)
 
 
 def rank_span(graph: GraphStore, communicator: Communicator) -> tuple[int, int]:

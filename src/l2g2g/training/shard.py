@@ -136,6 +136,7 @@ class Shard:
         table.clear()
         shares = self.shares_of(self.patches)
         table.scatter_add(table.place(part.global_nodes, shares), aligned)
+        del aligned, shares  # the exchanges need their memory
         table.complete("node sums")
         vectors = table.by_range("node means", self.bounds)
         table.clear()

@@ -177,10 +177,8 @@ class Encoder(nn.Module, ABC):
             rows, direct = self.finish(0, features.multiply(weight, bias), direct)
         elif self.skip is None:
             rows, direct = self._step(0, features.multiply(weight), direct, propagate)
-        else:  # X is read once for both
-            both = features.multiply(torch.cat([weight, self.skip], dim=1))
-            first, direct = (part.contiguous() for part in both.split([weight.shape[1], self.skip.shape[1]], dim=1))
-            del both
+        else:
+            first, direct = features.multiply_both(weight, self.skip)
             rows, direct = self._step(0, first, direct, propagate)
             del first  # of a large graph every table counts
         for step in range(1, self.num_layers):
