@@ -11,7 +11,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.models.structure import DegreeTerm
 from l2g2g.runs import training
-from l2g2g.runs.degree_term import TermTrial, TermWeights, crossed_auc, term_auc, try_term
+from l2g2g.runs.degree_term import TermTrial, TermWeights, _leading_turn, crossed_auc, term_auc, try_term
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.runs.training import run_split
@@ -100,3 +100,11 @@ def test_where_there_is_none():
         assert not make_config("l2g2g", **other).tries_degree_term
     assert not make_config("l2g2g", "paper").tries_degree_term
     assert not make_config("l2g2g", degree_term=False).tries_degree_term
+
+
+def test_vectors_that_fit_into_fewer_dimensions_keep_products_and_hardly_move():
+    generator = np.random.default_rng(3)
+    vectors = generator.normal(size=(50, 6)) * [3.0, 3.0, 2.0, 1.0, 1e-4, 1e-4]
+    turned = vectors @ _leading_turn(vectors.T @ vectors)
+    np.testing.assert_allclose(turned @ turned.T, vectors @ vectors.T, atol=1e-6)
+    np.testing.assert_allclose(turned, vectors[:, :4], atol=1e-3)

@@ -130,7 +130,7 @@ def try_term(vectors: np.ndarray, term: DegreeTerm, validation: Pairs, *, seed: 
     """
     communicator, table = validation.communicator, torch.from_numpy(vectors)
     squares = SharedRows(communicator, "degree term").inner(table, table).double().numpy()
-    turn = np.array(communicator.decide(lambda: np.linalg.eigh(squares)[1][:, TERM_COORDINATES:].tolist()))
+    turn = np.array(communicator.decide(lambda: _leading_turn(squares).tolist()))
     sources, targets, _ = validation.endpoints()
     rows, *ends = fetch_ends(vectors, validation)
     plain = validation.gather(score_inner_products(rows, *ends))
@@ -145,6 +145,17 @@ def try_term(vectors: np.ndarray, term: DegreeTerm, validation: Pairs, *, seed: 
 
     plain_auc, auc, slope, intercept, degrees = communicator.decide(judge)
     return TermTrial(plain_auc, auc, turn, TermWeights(slope, intercept, tuple(degrees)))
+
+
+def _leading_turn(squares: np.ndarray) -> np.ndarray:
+    """Return (dim, dim - 2): orthonormal directions that keep most of the inner products of some vectors.
+
+    squares: (dim, dim) Vᵀ V of the vectors V. Of all bases of these directions this one moves the vectors least: signs
+    of eigenvectors, and directions of close eigenvalues, would be those of rounding.
+    """
+    span = np.linalg.eigh(squares)[1][:, TERM_COORDINATES:]
+    left, _, right = np.linalg.svd(span.T @ squares[:, :-TERM_COORDINATES])
+    return span @ (left @ right)
 
 
 def add_term(
