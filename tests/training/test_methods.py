@@ -11,7 +11,7 @@ from l2g2g.config import make_config
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.splits import keep_all
 from l2g2g.methods import METHODS
-from l2g2g.models.number_columns import NumberScale
+from l2g2g.models.preprocessing import scale_features
 from l2g2g.patches.overlap import whole_graph
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
@@ -89,9 +89,10 @@ def test_the_loss_falls(village, method, mask, most):
 
 def test_alignment_makes_separate_encoders_agree_on_shared_nodes(noisy):
     """Every encoder of GAE+L2G has its own frame: without alignment an average over patches would mean nothing."""
-    run = embed_graph(noisy, make_config("gae+l2g", patches=4, dim=4, epochs=40, lr=0.02, structure="none"))
+    how = {"structure": "none", "feature_scaling": "unit"}
+    run = embed_graph(noisy, make_config("gae+l2g", patches=4, dim=4, epochs=40, lr=0.02, **how))
     patch_set, frame = run.patch_set, run.trained.frame
-    features = NumberScale.fit([noisy.features]).apply(noisy.features)
+    features = scale_features(noisy.features, "unit")
     batches = prepare_batches(
         patch_set, noisy.adjacency, features, keep_all(noisy).held_out, together=False, propagate_once=False
     )
@@ -122,9 +123,10 @@ def test_pairs_between_patches_are_worth_their_place_in_the_loss(village):
 
 
 def test_a_whole_graph_pass_is_the_encoding_of_the_one_patch_graph(noisy):
-    run = embed_graph(noisy, make_config("l2g2g", patches=3, dim=4, epochs=5, structure="none"))
+    how = {"structure": "none", "feature_scaling": "unit"}
+    run = embed_graph(noisy, make_config("l2g2g", patches=3, dim=4, epochs=5, **how))
     assert run.patch_set.num_patches == 3
-    features = NumberScale.fit([noisy.features]).apply(noisy.features)
+    features = scale_features(noisy.features, "unit")
     held_out = keep_all(noisy).held_out
     one = whole_graph(noisy.num_nodes)
     (batch,) = prepare_batches(one, noisy.adjacency, features, held_out, propagate_once=False)
