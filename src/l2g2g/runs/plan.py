@@ -42,7 +42,7 @@ from l2g2g.runs.budget import (
 from l2g2g.runs.environment import available_cores, resident_memory
 from l2g2g.runs.patches import RunPatches
 from l2g2g.runs.resources import Stopwatch, choose_threads, prepare_torch, show_seconds
-from l2g2g.runs.traffic import estimate_traffic, exchange_seconds
+from l2g2g.runs.traffic import Traffic, estimate_traffic, exchange_seconds
 from l2g2g.runs.training import run_split
 from l2g2g.training.heap import return_freed_memory
 
@@ -198,8 +198,10 @@ def make_plan(
     times["exchange"] = exchange_seconds(traffic, ranks, hosts, network)
     if ranks > 1:
         times["exchange"] += turns * _FAR_ROW_SECONDS * asked_rows(stored, config)
-        for stage in ("validation", "assemble"):  # passes over rows: those of neighbours are fetched besides its own
-            times[stage] *= 1 + ghost_rows(stored) * ranks / sizes.num_nodes
+        layers = int(4 * (config.hidden * (config.layers - 1) + config.dim) * ghost_rows(stored))
+        fetched = exchange_seconds(Traffic(0, 0, 0, 0, layers), ranks, hosts, network)
+        for stage in ("validation", "assemble"):  # passes over rows: those of neighbours are fetched
+            times[stage] += fetched
     times["epoch"] += times["exchange"]
     validations = -(-epochs // config.validate_every) if config.patience else 0
     times["train"] = epochs * times["epoch"] + validations * times["validation"]
@@ -234,6 +236,7 @@ class Sample:
         shrinkage: By how much an average node of it has fewer numbers than one of the large graph.
         makes_columns: Whether the run makes columns from the structure: the large graph has no features.
         overlap_seconds: What growing the overlaps of the patches took.
+        keeps_all: Whether nothing limits memory: then what is read from disk once stays.
     """
 
     graph: Graph
@@ -242,6 +245,7 @@ class Sample:
     shrinkage: float
     makes_columns: bool = False
     overlap_seconds: float = 0.0
+    keeps_all: bool = False
 
     @classmethod
     def of(cls, sizes: GraphSizes, config: Config) -> Sample:
@@ -260,6 +264,7 @@ class Sample:
         graph = Graph.from_arcs(*_draw_edges(labels, num_edges, generator), **how)
         shrinkage = degree / max(1e-9, graph.adjacency.nnz / num_nodes) if num_nodes < 4 * degree else 1.0
         graph = replace(graph, features=_draw_features(sizes, config.structure_width, num_nodes, generator))
+        keeps_all = config.memory is None
         config = replace(config, epochs=_SAMPLE_EPOCHS, patience=0, memory=None, structure="none")
         patch_set = whole_graph(num_nodes)
         clock = Stopwatch()
@@ -272,7 +277,7 @@ class Sample:
         overlap_seconds = clock.seconds.get("overlap", 0.0)
         scored = config.scored_fraction(sizes.num_nodes, sizes.num_edges)
         config = replace(config, score_fraction=scored)
-        return cls(graph, patch_set, config, shrinkage, not sizes.num_features, overlap_seconds)
+        return cls(graph, patch_set, config, shrinkage, not sizes.num_features, overlap_seconds, keeps_all)
 
     def measure(self, in_memory: bool) -> dict[str, float]:
         """Seconds of the stages of a training of the sample."""
@@ -329,13 +334,14 @@ class Sample:
     def _train_from_disk(self, clock: Stopwatch) -> Any:
         with tempfile.TemporaryDirectory(prefix="l2g2g-plan-") as folder:
             stored = write_graph(self.graph, folder)
-            nothing_to_spare = Needs(0, 0, 0, 2, 0, self.patch_set.num_patches)
-            on_disk = RunPatches(self.patch_set, None, nothing_to_spare, by_rows=True)
+            needs = None if self.keeps_all else Needs(0, 0, 0, 2, 0, self.patch_set.num_patches)  # nothing to spare
+            on_disk = RunPatches(self.patch_set, None, needs, by_rows=True)
             if self.config.definition.uses_patches:
                 with clock.measure("partition"):
                     written = write_patches(stored, self.patch_set)
-                on_disk = RunPatches(self.patch_set, written, nothing_to_spare)
-            return run_split(keep_all(stored), replace(self.config, memory=1), clock=clock, patches=on_disk)
+                on_disk = RunPatches(self.patch_set, written, needs)
+            config = replace(self.config, memory=None if self.keeps_all else 1)
+            return run_split(keep_all(stored), config, clock=clock, patches=on_disk)
 
 
 def _draw_edges(labels: np.ndarray, num_edges: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
