@@ -6,6 +6,7 @@ beside the store until that is complete: an interrupted preparation goes on afte
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -42,6 +43,10 @@ OpenFeatures = NumberedFeatures | NodeRows | NamedFeatures | None
 # copies of batches and what allocators keep are taken off; of little memory they get the third.
 _BATCH_SHARE, _DUCKDB_SHARE, _LEAST_DUCKDB_SHARE = 0.1, 0.6, 0.3
 _RESERVED = 300_000_000
+# Of DuckDB's memory that the rows of one sort may take, with several copies of each: its sort of 200 million keys failed
+# to go on from disk within twice what the keys take.
+_SORT_SHARE, _SORT_COPIES, _VECTOR_COPIES = 0.5, 4, 2
+_SAMPLED_ROWS = 20_000  # from which ranges of about equal size are found
 _MOST_NODES = 2**31 - 1
 _BEHIND = 1 << 62  # places of feature rows follow those of all edges
 
@@ -90,14 +95,21 @@ def write_large_store(
             write_folder(directory / GRAPH_FOLDER, KIND) as writer,
         ):
             edges = path / EDGES if isinstance(opened, NodeRows) else path
-            job = _Preparation(database, edges, name, opened, directed, tables, batch_bytes, progress)
+            sort_bytes = int(_SORT_SHARE * duckdb_bytes)
+            job = _Preparation(database, edges, name, opened, directed, tables, batch_bytes, sort_bytes, progress)
             writer.values = {**job.write(writer, measure), "name": name, "source": made_of}
     return open_graph(directory)
 
 
 @dataclass(frozen=True)
 class _Preparation:
-    """One store that is being written. path: of the edges. batch_bytes: what a batch of a file may take."""
+    """One store that is being written.
+
+    Attributes:
+        path: Of the edges.
+        batch_bytes: What a batch of a file may take.
+        sort_bytes: What one sort of rows may take.
+    """
 
     database: StepDatabase
     path: Path
@@ -106,6 +118,7 @@ class _Preparation:
     directed: bool
     tables: TableOptions
     batch_bytes: int
+    sort_bytes: int
     progress: Progress
 
     def write(self, writer: FolderWriter, measure: Measure) -> dict[str, Any]:
@@ -400,15 +413,21 @@ class _Preparation:
                 f"{self.path}: all {facts['num_rows']:,} edges are self-loops; give edges between two nodes"
             )
         more, order = (", weight, place", "key, place") if weighted else ("", "key")
-        one_way = "SELECT (CAST({} AS BIGINT) << 32) | (CAST({} AS BIGINT) << 1) | {} AS key{} FROM pairs WHERE u <> v"
-        both_ways = one_way.format("u", "v", 0, more) + " UNION ALL " + one_way.format("v", "u", 1, more)
-        keys = f"SELECT key{', weight' if weighted else ''} FROM ({both_ways}) ORDER BY {order}"
+        one_way = (
+            "SELECT (CAST({row} AS BIGINT) << 32) | (CAST({column} AS BIGINT) << 1) | {turned} AS key{more} "
+            "FROM pairs WHERE u <> v AND {row} >= {low} AND {row} < {high}"
+        )
         done = 0
         self.progress("sorting edges", 0, total)
-        for batch in self.database.stream(keys):
-            merged.add(batch.column(0).to_numpy(), batch.column(1).to_numpy() if weighted else None)
-            done += batch.num_rows
-            self.progress("sorting edges", done, total)
+        for low, high in self._node_ranges(facts["num_nodes"], total, 24 if weighted else 8):
+            chosen = {"low": low, "high": high, "more": more}
+            forth = one_way.format(row="u", column="v", turned=0, **chosen)
+            back = one_way.format(row="v", column="u", turned=1, **chosen)
+            keys = f"SELECT key{', weight' if weighted else ''} FROM ({forth} UNION ALL {back}) ORDER BY {order}"
+            for batch in self.database.stream(keys):
+                merged.add(batch.column(0).to_numpy(), batch.column(1).to_numpy() if weighted else None)
+                done += batch.num_rows
+                self.progress("sorting edges", done, total)
         if done != total:
             raise InputError(
                 f"{self.path}: {done // 2:,} edges between two nodes were read, and {total // 2:,} are expected; "
@@ -418,6 +437,16 @@ class _Preparation:
         if self.directed and merged.num_distinct == merged.num_entries:
             raise InputError(f"{self.name}: every edge is given in both directions; there is no direction to learn")
         return merged
+
+    def _node_ranges(self, num_nodes: int, num_rows: int, row_bytes: int) -> list[tuple[int, int]]:
+        """Ranges of nodes whose rows of the adjacency matrix are sorted at once: as many as the memory holds."""
+        num_ranges = -(-num_rows * row_bytes * _SORT_COPIES // self.sort_bytes)
+        if num_ranges == 1:
+            return [(0, num_nodes)]
+        sample = self.database.run(f"SELECT u, v FROM pairs USING SAMPLE reservoir({_SAMPLED_ROWS} ROWS) REPEATABLE (0)")
+        bounds = np.quantile(np.array(sample), np.arange(1, num_ranges) / num_ranges, method="higher")
+        ends = [0, *np.unique(bounds[(bounds > 0) & (bounds < num_nodes)]).tolist(), num_nodes]
+        return list(itertools.pairwise(ends))
 
     def _column(self, query: str) -> Iterator[pa.Array]:
         """The first column of a query, some rows at a time."""
@@ -445,13 +474,17 @@ class _Preparation:
             return 0
         dense = writer.array("features", np.float32, (features.num_features,))
         fill = None if features.columns is None else features.columns.fill
-        for batch in self.database.stream(f"SELECT node, vector FROM {rows} ORDER BY node"):
-            nodes, vectors = batch.column(0).to_numpy(), batch.column(1).flatten().to_numpy(False)
-            block = vectors.reshape(len(nodes), -1)
-            if fill is not None:
-                block = _spread(nodes - dense.num_rows, block, fill)
-            dense.append(block)
-            self.progress("writing features", dense.num_rows, num_nodes)
+        # Every range reads all rows, so it should have many.
+        at_once = max(1, self.sort_bytes // (_VECTOR_COPIES * 4 * (features.num_features + 2)))
+        for low in range(0, num_nodes, at_once):
+            chosen = f"SELECT node, vector FROM {rows} WHERE node >= {low} AND node < {low + at_once} ORDER BY node"
+            for batch in self.database.stream(chosen):
+                nodes, vectors = batch.column(0).to_numpy(), batch.column(1).flatten().to_numpy(False)
+                block = vectors.reshape(len(nodes), -1)
+                if fill is not None:
+                    block = _spread(nodes - dense.num_rows, block, fill)
+                dense.append(block)
+                self.progress("writing features", dense.num_rows, num_nodes)
         if dense.num_rows < num_nodes:
             assert fill is not None
             dense.append(np.broadcast_to(fill.astype(np.float32), (num_nodes - dense.num_rows, len(fill))))
