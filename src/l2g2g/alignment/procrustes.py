@@ -105,7 +105,7 @@ def pack_pairs(moments: PairMoments, sizes: Tensor, *, rotate: bool, translate: 
     """(num_pairs, packed_width) float32. sizes: (num_pairs,) nodes that each pair shares."""
     parts = []
     if rotate:
-        parts.append(procrustes_maps(moments, sizes, "svd", warn=False).relative.flatten(1))
+        parts.append(procrustes_maps(moments, sizes, "svd").relative.flatten(1))
     if translate:
         parts += [moments.first_means, moments.second_means]
     if scale:
@@ -161,14 +161,13 @@ class PairwiseMaps:
         return self.relative.index_copy(0, self.deficient, filled)
 
 
-def procrustes_maps(moments: PairMoments, sizes: Tensor, route: Route, warn: bool = True) -> PairwiseMaps:
+def procrustes_maps(moments: PairMoments, sizes: Tensor, route: Route) -> PairwiseMaps:
     """Solve min ‖Z_i R − Z_j‖ over orthogonal R for all pairs at once: the polar factor of Z_iᵀ Z_j.
 
     Args:
         moments: of the shared nodes.
         sizes: (num_pairs,) number of shared nodes; at most dim of them never determine a map.
         route: "svd" leaves to the SVD what a few products do not settle; "newton-schulz" uses products only.
-        warn: report pairs that share more than dim nodes and are rank deficient all the same.
     """
     covariances = moments.covariances
     dim = covariances.shape[-1]
@@ -183,8 +182,6 @@ def procrustes_maps(moments: PairMoments, sizes: Tensor, route: Route, warn: boo
         thin = singular_values[:, -1] <= floors
     else:
         relative, thin = _iterate_or_decompose(covariances, floors)
-    if warn and bool((thin & (sizes > dim)).any()):
-        _warn_rank_deficient((thin & (sizes > dim)).nonzero()[:, 0], covariances)
     return PairwiseMaps(relative, (thin | (sizes <= dim)).nonzero()[:, 0])
 
 
@@ -210,7 +207,17 @@ def _is_orthogonal(matrices: Tensor, tolerance: float) -> Tensor:
     return (gram - eye).abs().flatten(1).amax(1) <= tolerance
 
 
-def _warn_rank_deficient(pairs: Tensor, covariances: Tensor) -> None:
+def varying_directions(rows: Tensor) -> int:
+    """Count the directions in which rows differ by more than rounding. rows: (num_rows, dim)."""
+    precise = rows.detach().double()
+    centred = precise - precise.mean(0)
+    squares = torch.linalg.eigvalsh(centred.mT @ centred)
+    of_input = 100 * torch.finfo(rows.dtype).eps ** 2 * float(precise.square().sum())
+    of_squares = 50 * len(squares) * torch.finfo(torch.float64).eps * float(squares.sum())
+    return int((squares > max(of_input, of_squares)).sum())
+
+
+def warn_rank_deficient(pairs: Tensor, covariances: Tensor) -> None:
     """Name the number of pairs and the singular values of the first."""
     values = torch.linalg.svdvals(covariances[pairs[0]].detach()).tolist()
     shown = ", ".join(f"{value:.2g}" for value in values[:8]) + (", ..." if len(values) > 8 else "")
@@ -219,5 +226,5 @@ def _warn_rank_deficient(pairs: Tensor, covariances: Tensor) -> None:
         f"directions follow the other pairs or the previous frame. Pair number {int(pairs[0])} has the singular "
         f"values {shown}",
         AlignmentWarning,
-        stacklevel=4,
+        stacklevel=5,
     )

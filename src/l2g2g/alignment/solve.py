@@ -20,7 +20,14 @@ from l2g2g.alignment.hierarchy import (
 )
 from l2g2g.alignment.laplacian import PatchLaplacian, Solver
 from l2g2g.alignment.polar import Route, polar_factor
-from l2g2g.alignment.procrustes import PairMoments, PairwiseMaps, measure_pairs, procrustes_maps
+from l2g2g.alignment.procrustes import (
+    PairMoments,
+    PairwiseMaps,
+    measure_pairs,
+    procrustes_maps,
+    varying_directions,
+    warn_rank_deficient,
+)
 from l2g2g.alignment.rotations import attach_gradient, disagreement, refine_rotations, spectral_rotations
 from l2g2g.errors import InputError
 from l2g2g.patches.overlap_index import OverlapIndex
@@ -127,11 +134,39 @@ def solve_frame(problem: Problem) -> Frame:
 def _pairwise_maps(moments: PairMoments, problem: Problem) -> PairwiseMaps:
     """Procrustes maps; a rank-deficient overlap is reported once for each index, not at every refresh."""
     overlaps = problem.overlaps
-    warn = overlaps not in _warned and problem.entry_weights is None
-    maps = procrustes_maps(moments, overlaps.sizes, problem.settings.route, warn)
-    if len(maps.deficient):
+    maps = procrustes_maps(moments, overlaps.sizes, problem.settings.route)
+    if len(maps.deficient) and overlaps not in _warned:
         _warned.add(overlaps)
+        wide = maps.deficient[overlaps.sizes[maps.deficient] > problem.coordinates.shape[1]]
+        if problem.moments is None:
+            wide = _thinner_than_patches(wide, problem)
+        if len(wide) and problem.entry_weights is None:
+            warn_rank_deficient(wide, moments.covariances)
     return maps
+
+
+def _thinner_than_patches(pairs: Tensor, problem: Problem) -> Tensor:
+    """Return those of some pairs whose shared nodes vary in fewer directions than both of their patches.
+
+    A single direction in which patches do not vary is none to warn of: vectors with a term of the degree have one, and
+    a reflection of it changes nothing. With more of them something is odd.
+    """
+    overlaps, rows = problem.overlaps, problem.coordinates
+    parts = rows.split(problem.patch_sizes.tolist())
+    spans: dict[int, int] = {}
+
+    def span(patch: int) -> int:
+        if patch not in spans:
+            spans[patch] = varying_directions(parts[patch])
+        return spans[patch]
+
+    thin = []
+    for pair in pairs.tolist():
+        first, second = overlaps.edges[pair].tolist()
+        entries = slice(*overlaps.pointers[pair : pair + 2].tolist())
+        shared = [varying_directions(rows[side[entries]]) for side in (overlaps.first_rows, overlaps.second_rows)]
+        thin.append(min(shared) < max(min(span(first), span(second)), rows.shape[1] - 1))
+    return pairs[torch.tensor(thin, dtype=torch.bool, device=pairs.device)]
 
 
 def pair_weights(problem: Problem) -> Tensor:

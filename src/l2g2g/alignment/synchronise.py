@@ -78,7 +78,7 @@ class _Grove:
         self.identity = Frame.identity(len(self.sizes), dim, dtype=torch.float64, device=device)
         self.relative = None
         if problem.settings.rotate:
-            maps = procrustes_maps(self.moments, overlaps.sizes, problem.settings.route, warn=False)
+            maps = procrustes_maps(self.moments, overlaps.sizes, problem.settings.route)
             self.relative = maps.completed(self.identity.rotations, overlaps.edges).repeat(copies, 1, 1)
 
     def residuals(self, trust: Tensor) -> Tensor:

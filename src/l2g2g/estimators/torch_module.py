@@ -60,9 +60,10 @@ class EncoderModule(nn.Module):
         rows = _as_array(features)
         self.inputs.check(rows.shape[1], "features")
         device = self.rotation.device
+        adjacency = _adjacency(edges, rows.shape[0])
         inputs = EncoderInput(
-            SparseMatrix.propagation(_adjacency(edges, rows.shape[0]), device),
-            as_input(self.inputs.read(rows, None), device),
+            SparseMatrix.propagation(adjacency, device),
+            as_input(self.inputs.read(rows, None, np.diff(adjacency.indptr)), device),
             propagated=False,
         )
         return self.encoder(inputs)[:, : self.dim] @ self.rotation

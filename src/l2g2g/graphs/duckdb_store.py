@@ -43,8 +43,8 @@ OpenFeatures = NumberedFeatures | NodeRows | NamedFeatures | None
 # copies of batches and what allocators keep are taken off; of little memory they get the third.
 _BATCH_SHARE, _DUCKDB_SHARE, _LEAST_DUCKDB_SHARE = 0.1, 0.6, 0.3
 _RESERVED = 300_000_000
-# Of DuckDB's memory that the rows of one sort may take, with several copies of each: its sort of 200 million keys failed
-# to go on from disk within twice what the keys take.
+# Of DuckDB's memory that the rows of one sort may take, with several copies of each: its sort of 200 million keys did
+# not go on from disk within twice what the keys take.
 _SORT_SHARE, _SORT_COPIES, _VECTOR_COPIES = 0.5, 4, 2
 _SAMPLED_ROWS = 20_000  # from which ranges of about equal size are found
 _MOST_NODES = 2**31 - 1
@@ -443,7 +443,9 @@ class _Preparation:
         num_ranges = -(-num_rows * row_bytes * _SORT_COPIES // self.sort_bytes)
         if num_ranges == 1:
             return [(0, num_nodes)]
-        sample = self.database.run(f"SELECT u, v FROM pairs USING SAMPLE reservoir({_SAMPLED_ROWS} ROWS) REPEATABLE (0)")
+        sample = self.database.run(
+            f"SELECT u, v FROM pairs USING SAMPLE reservoir({_SAMPLED_ROWS} ROWS) REPEATABLE (0)"
+        )
         bounds = np.quantile(np.array(sample), np.arange(1, num_ranges) / num_ranges, method="higher")
         ends = [0, *np.unique(bounds[(bounds > 0) & (bounds < num_nodes)]).tolist(), num_nodes]
         return list(itertools.pairwise(ends))
