@@ -65,8 +65,10 @@ def _sample_rows(blocks: Iterable[Features]) -> np.ndarray:
     step, first, kept = 1, 0, list[np.ndarray]()
     for rows in blocks:
         chosen = rows[-first % step :: step]
-        kept.append(np.asarray(chosen.toarray() if sp.issparse(chosen) else chosen, dtype=np.float32))
+        while sum(map(len, kept)) + chosen.shape[0] > _MOST_ROWS:
+            step, kept = 2 * step, [np.concatenate(kept)[::2]] if kept else []
+            chosen = rows[-first % step :: step]
+        # A copy: a view of a few rows would keep all rows of the block in memory.
+        kept.append(np.array(chosen.toarray() if sp.issparse(chosen) else chosen, dtype=np.float32))
         first += rows.shape[0]
-        while sum(map(len, kept)) > _MOST_ROWS:
-            step, kept = 2 * step, [np.concatenate(kept)[::2]]
     return np.concatenate(kept)

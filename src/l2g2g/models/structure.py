@@ -402,4 +402,4 @@ class DegreeTerm:
 def degree_ends(degrees: np.ndarray) -> tuple[int, int]:
     """Return (lowest degree above 1, highest degree) of some nodes, twice the same if none is above 1."""
     most = int(degrees.max(initial=0))
-    return int(degrees[degrees > 1].min(initial=most)), most
+    return int(degrees.min(where=degrees > 1, initial=most)), most
