@@ -51,13 +51,15 @@ class NumberScale:
         They have the length 1 together with a further column of ones: alone, few columns would lose how far from the
         centre a row is.
         """
-        rows = np.array(features.toarray() if sp.issparse(features) else features, dtype=np.float32)
         is_number = self.spreads > 0
-        for low in range(0, len(rows), _ROWS_AT_ONCE):
-            numbers = rows[low : low + _ROWS_AT_ONCE, is_number].astype(np.float64)
-            scaled = np.arcsinh((numbers - self.centres[is_number]) / self.spreads[is_number])
-            rows[low : low + _ROWS_AT_ONCE, is_number] = scaled
-        return rows / np.sqrt(1 + np.square(rows).sum(axis=1, keepdims=True))
+        rows: np.ndarray = features.toarray() if sp.issparse(features) else np.array(features, dtype=np.float32)
+        rows = rows.astype(np.float32, copy=False)
+        for low in range(0, len(rows), _ROWS_AT_ONCE):  # a table may take most of the memory
+            part = rows[low : low + _ROWS_AT_ONCE]
+            numbers = part[:, is_number].astype(np.float64)
+            part[:, is_number] = np.arcsinh((numbers - self.centres[is_number]) / self.spreads[is_number])
+            part /= np.sqrt(1 + np.square(part).sum(axis=1, keepdims=True))
+        return rows
 
 
 def _sample_rows(blocks: Iterable[Features]) -> np.ndarray:
