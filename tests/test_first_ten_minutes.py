@@ -352,12 +352,13 @@ def test_a_graph_that_says_nothing_is_bad_input(rows, message, run, tmp_path):
     assert (code, message in err, err.count("\n")) == (2, True, 1), err
 
 
-def test_one_column_that_scaling_makes_constant_is_named_with_its_remedy(run, edges, tmp_path):
-    (tmp_path / "ages.csv").write_text("id,age\n" + "".join(f"{name},{20 + row}\n" for row, name in enumerate(NAMES)))
+def test_one_column_of_numbers_is_enough_unless_all_are_the_same(run, edges, tmp_path):
     command = ["embed", edges, "--features", tmp_path / "ages.csv", "-o", tmp_path / "o.npy", *FAST]
+    (tmp_path / "ages.csv").write_text("id,age\n" + "".join(f"{name},{20 + row}\n" for row, name in enumerate(NAMES)))
+    assert run(*command)[0] == 0
+    (tmp_path / "ages.csv").write_text("id,age\n" + "".join(f"{name},20\n" for name in NAMES))
     code, _, err = run(*command)
-    assert (code, "one feature column of one sign" in err, "--feature-scaling raw" in err) == (2, True, True), err
-    assert run(*command, "--feature-scaling", "raw")[0] == 0
+    assert (code, "the only feature column is 20 for all nodes; leave it out" in err) == (2, True), err
 
 
 def test_negatives_that_validation_should_choose_are_not_uniform_in_silence(run, edges, tmp_path):

@@ -1,6 +1,7 @@
 """Scratch file: arrays come back as they were written, in any folder, and a full disk ends with a remedy."""
 
 import os
+import tempfile
 
 import numpy as np
 import pytest
@@ -22,11 +23,14 @@ def test_arrays_come_back_as_they_were_written(tmp_path, named):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_ends_with_a_remedy(tmp_path, monkeypatch):
+@pytest.mark.parametrize("named", [True, False])
+def test_a_full_disk_ends_with_its_name_and_a_remedy(tmp_path, monkeypatch, named):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    file = ScratchFile(tmp_path)
+    file = ScratchFile(tmp_path if named else None)
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(ResourceError, match=r"No space left on device\); free space on its disk, or allow more"):
+    remedy = r"No space left on device\); free space on its disk, or allow more"
+    with pytest.raises(ResourceError, match=remedy) as caught:
         file.write(np.arange(3))
+    assert f"is written to {tmp_path if named else tempfile.gettempdir()}," in str(caught.value)

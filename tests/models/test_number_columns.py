@@ -1,5 +1,7 @@
 """Number columns: every column counts, whatever its scale; new nodes are read like those of training."""
 
+import weakref
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -40,6 +42,23 @@ def test_rows_of_blocks_and_sparse_rows_are_read_alike(table, monkeypatch):
     np.testing.assert_array_equal(few.centres, np.median(table[::4], axis=0) * (few.spreads > 0))
     in_parts = NumberScale.fit(np.array_split(table, 7))
     np.testing.assert_array_equal(in_parts.centres, few.centres)
+
+
+def test_blocks_are_not_kept_in_memory(monkeypatch):
+    """From disk every block is a copy, and a sample that refers to all of them is the whole table."""
+    monkeypatch.setattr(number_columns, "_MOST_ROWS", 50)
+    read, at_once = list[weakref.ref[np.ndarray]](), list[int]()
+
+    def blocks():
+        for _ in range(20):
+            rows = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
+            read.append(weakref.ref(rows))
+            yield rows
+            del rows
+            at_once.append(sum(each() is not None for each in read))
+
+    assert NumberScale.fit(blocks()) is not None
+    assert max(at_once) <= 1  # the one that the caller still names
 
 
 def test_what_says_nothing_does_no_harm():

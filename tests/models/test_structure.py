@@ -1,5 +1,7 @@
 """Structure: columns for graphs without features."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,7 +9,7 @@ import scipy.sparse as sp
 from l2g2g.models.node_states import weigh_nodes
 from l2g2g.models.preprocessing import FeatureStatistics, append_columns
 from l2g2g.models.shared_rows import SharedRows
-from l2g2g.models.structure import DegreeTerm, _draw_codes, blend_factor, fit_structure
+from l2g2g.models.structure import DegreeTerm, _draw_codes, blend_factor, degree_ends, fit_structure
 
 from ..parallel.threads import run_ranks
 
@@ -230,8 +232,8 @@ def test_weights_of_the_basis_add_up():
     degrees = np.array([0, 1, 2, 7])
     term = DegreeTerm.blank(degrees)
     assert (term.of(degrees) == 0).all()
-    logs = (np.log1p(degrees) - np.log1p(degrees).mean()) / np.log1p(degrees).std()
-    weighted = DegreeTerm(np.array([1.0, 10.0, 100.0, 1000.0]), term.mean, term.spread, degrees)
+    logs = (np.log1p(degrees.clip(2)) - np.log1p(degrees).mean()) / np.log1p(degrees).std()
+    weighted = replace(term, weights=np.array([1.0, 10.0, 100.0, 1000.0]))
     expected = np.array([1, 10, 0, 0]) + 100 * logs + 1000 * logs**2
     np.testing.assert_allclose(weighted.of(degrees), expected, rtol=1e-6)
     # Beyond the degrees of training as at their end: a parabola would run away.
@@ -239,5 +241,13 @@ def test_weights_of_the_basis_add_up():
     assert weighted.with_degrees(np.array([0, 90])).of(np.array([90]))[0] > weighted.of(np.array([90]))[0]
 
 
+def test_degrees_below_those_of_training_do_not_run_away():
+    term = replace(DegreeTerm.blank(np.array([0, 20, 30, 40])), weights=np.array([3.0, 0.0, -1.0, 1.0]))
+    below = term.of(np.array([0, 1, 2, 20]))
+    np.testing.assert_allclose(below - below[-1], [3, 0, 0, 0], atol=1e-6)  # only 0 has a weight of its own
+
+
 def test_all_degrees_alike():
+    assert degree_ends(np.array([1, 0])) == (1, 1)
+    assert degree_ends(np.array([0, 3, 1])) == (3, 3)
     assert np.isfinite(DegreeTerm.blank(np.full(5, 3)).basis(np.array([0, 3, 9]))).all()

@@ -4,13 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from l2g2g import GAE, GAEL2G, L2G2G, InputError
 from l2g2g.config import make_config
 from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import Pairs, sample_non_edges
-from l2g2g.runs.warm_start import check_continues, find_rotation
+from l2g2g.models.decoders.factors import AsymmetricDecoder, SignedDecoder
+from l2g2g.runs import training
+from l2g2g.runs.degree_term import TermTrial, TermWeights
+from l2g2g.runs.warm_start import check_continues, find_rotation, find_turn
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +32,30 @@ def test_a_rotation_is_found_again():
     turn = np.linalg.qr(generator.normal(size=(5, 5)))[0].astype("f4")
     vectors = generator.normal(size=(40, 5)).astype("f4")
     assert find_rotation(vectors @ turn, vectors) == pytest.approx(turn.T, abs=1e-5)
+
+
+def test_only_coordinates_of_one_weight_are_mixed():
+    generator = np.random.default_rng(0)
+    decoder = SignedDecoder(6)
+    decoder.weights.data[:] = torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, 9.0])
+    turn = np.zeros((6, 6), "f4")
+    turn[:3, :3], turn[3:5, 3:5] = (np.linalg.qr(generator.normal(size=(size, size)))[0] for size in (3, 2))
+    turn[5, 5] = -1
+    vectors = generator.normal(size=(40, 6)).astype("f4")
+    assert find_turn(decoder, vectors @ turn, vectors) == pytest.approx(turn.T, abs=1e-5)
+    ends = np.arange(20), np.arange(20, 40)
+    assert decoder.score(vectors @ turn, *ends) == pytest.approx(decoder.score(vectors, *ends), abs=1e-4)
+    assert find_turn(AsymmetricDecoder(6), vectors, vectors) is None
+
+
+def test_a_term_of_the_degree_that_stays_is_not_declined(before, grown, monkeypatch):
+    trial = TermTrial(0.5, 0.9, np.eye(8)[:, :6], TermWeights(1.0, 0.0, (0.0, 0.0, 0.5, 0.0)))
+    monkeypatch.setattr(training, "try_term", lambda *_, **__: trial)
+    model = L2G2G(dim=8, hidden=8, patches=2, epochs=5, structure="none").fit(before)
+    assert model.config_.decoder == "signed"
+    with pytest.raises(InputError, match="leave --no-degree-term out"):
+        model.set_params(degree_term=False).partial_fit(grown)
+    assert model.set_params(degree_term=True).partial_fit(grown).config_.decoder == "signed"
 
 
 TRAINED = [{"structure": "none"}, {"structure": "blend"}, {"structure": "none", "preset": "accurate"}]

@@ -39,7 +39,8 @@ class ScratchFile:
 
     def __init__(self, folder: Path | None) -> None:
         is_writable = folder is not None and os.access(folder, os.W_OK)
-        with tempfile.TemporaryFile(dir=folder if is_writable else None) as file:
+        self._folder = str(folder) if is_writable else tempfile.gettempdir()
+        with tempfile.TemporaryFile(dir=self._folder) as file:
             self._handle = os.dup(file.fileno())
         weakref.finalize(self, os.close, self._handle)
         self._num_bytes = 0
@@ -55,7 +56,7 @@ class ScratchFile:
                 place, data = place + written, data[written:]
         except OSError as error:
             raise ResourceError(
-                f"what does not fit --memory is written beside the store, which failed after "
+                f"what does not fit --memory is written to {self._folder}, which failed after "
                 f"{place / 1e6:,.0f} MB ({error.strerror}); free space on its disk, or allow more --memory"
             ) from error
         self._num_bytes = -(-place // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY

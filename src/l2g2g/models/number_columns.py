@@ -51,13 +51,15 @@ class NumberScale:
         They have the length 1 together with a further column of ones: alone, few columns would lose how far from the
         centre a row is.
         """
-        rows = np.array(features.toarray() if sp.issparse(features) else features, dtype=np.float32)
         is_number = self.spreads > 0
-        for low in range(0, len(rows), _ROWS_AT_ONCE):
-            numbers = rows[low : low + _ROWS_AT_ONCE, is_number].astype(np.float64)
-            scaled = np.arcsinh((numbers - self.centres[is_number]) / self.spreads[is_number])
-            rows[low : low + _ROWS_AT_ONCE, is_number] = scaled
-        return rows / np.sqrt(1 + np.square(rows).sum(axis=1, keepdims=True))
+        rows: np.ndarray = features.toarray() if sp.issparse(features) else np.array(features, dtype=np.float32)
+        rows = rows.astype(np.float32, copy=False)
+        for low in range(0, len(rows), _ROWS_AT_ONCE):  # a table may take most of the memory
+            part = rows[low : low + _ROWS_AT_ONCE]
+            numbers = part[:, is_number].astype(np.float64)
+            part[:, is_number] = np.arcsinh((numbers - self.centres[is_number]) / self.spreads[is_number])
+            part /= np.sqrt(1 + np.square(part).sum(axis=1, keepdims=True))
+        return rows
 
 
 def _sample_rows(blocks: Iterable[Features]) -> np.ndarray:
@@ -65,8 +67,10 @@ def _sample_rows(blocks: Iterable[Features]) -> np.ndarray:
     step, first, kept = 1, 0, list[np.ndarray]()
     for rows in blocks:
         chosen = rows[-first % step :: step]
-        kept.append(np.asarray(chosen.toarray() if sp.issparse(chosen) else chosen, dtype=np.float32))
+        while sum(map(len, kept)) + chosen.shape[0] > _MOST_ROWS:
+            step, kept = 2 * step, [np.concatenate(kept)[::2]] if kept else []
+            chosen = rows[-first % step :: step]
+        # A copy: a view of a few rows would keep all rows of the block in memory.
+        kept.append(np.array(chosen.toarray() if sp.issparse(chosen) else chosen, dtype=np.float32))
         first += rows.shape[0]
-        while sum(map(len, kept)) > _MOST_ROWS:
-            step, kept = 2 * step, [np.concatenate(kept)[::2]]
     return np.concatenate(kept)

@@ -363,30 +363,43 @@ class DegreeTerm:
     Attributes:
         weights: (4,) float64, of the columns of `basis`.
         mean, spread: Of the log-degrees of the nodes that the weights were fitted on.
-        degrees: (num_nodes,) numbers of neighbours of the nodes of training.
+        least, most: Lowest degree above 1 of these nodes, and their highest degree: the ends of the parabola.
+        degrees: (num_nodes,) numbers of neighbours of the nodes that are read; none for new nodes alone.
     """
 
     weights: np.ndarray
     mean: float
     spread: float
+    least: int
+    most: int
     degrees: np.ndarray
 
     @classmethod
     def blank(cls, degrees: np.ndarray) -> DegreeTerm:
         """Weights 0, for nodes of these degrees."""
         logs = np.log1p(degrees.astype(np.float64))
-        return cls(np.zeros(4), float(logs.mean()), max(float(logs.std()), 1e-6), degrees)
+        scale = float(logs.mean()), max(float(logs.std()), 1e-6)
+        return cls(np.zeros(4), *scale, *degree_ends(degrees), degrees)
 
     def basis(self, degrees: np.ndarray) -> np.ndarray:
-        """(num_rows, 4) float64 columns that are weighted. degrees: (num_rows,)."""
-        logs = (np.log1p(degrees.astype(np.float64)) - self.mean) / self.spread
+        """(num_rows, 4) float64 columns that are weighted. degrees: (num_rows,).
+
+        Beyond its ends the parabola goes on as at the end: it would be far too high or too low at degrees that the
+        weights were not fitted on, and those without or with one neighbour have weights of their own.
+        """
+        logs = (np.log1p(degrees.clip(self.least, self.most).astype(np.float64)) - self.mean) / self.spread
         return np.stack([degrees == 0, degrees == 1, logs, logs**2], axis=1).astype(np.float64)
 
     def of(self, degrees: np.ndarray) -> np.ndarray:
-        """(num_rows,) float32 the term of nodes with so many neighbours; beyond those of training as at the end."""
-        known = degrees.clip(self.degrees.min(initial=0), self.degrees.max(initial=0))
-        return (self.basis(known) @ self.weights).astype(np.float32)
+        """(num_rows,) float32 the term of nodes with so many neighbours."""
+        return (self.basis(degrees) @ self.weights).astype(np.float32)
 
     def with_degrees(self, degrees: np.ndarray) -> DegreeTerm:
-        """The same function for the nodes of another graph. degrees: (num_nodes,)."""
-        return replace(self, degrees=degrees)
+        """The same function for the nodes of another graph, which may have higher degrees. degrees: (num_nodes,)."""
+        return replace(self, most=max(self.most, int(degrees.max(initial=0))), degrees=degrees)
+
+
+def degree_ends(degrees: np.ndarray) -> tuple[int, int]:
+    """Return (lowest degree above 1, highest degree) of some nodes, twice the same if none is above 1."""
+    most = int(degrees.max(initial=0))
+    return int(degrees.min(where=degrees > 1, initial=most)), most

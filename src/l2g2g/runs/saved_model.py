@@ -46,8 +46,8 @@ def _describe_term(term: DegreeTerm | None) -> dict[str, Any] | None:
     """For JSON; the degrees of the nodes are known from their states."""
     if term is None:
         return None
-    most = int(term.degrees.max(initial=0))
-    return {"weights": term.weights.tolist(), "mean": term.mean, "spread": term.spread, "most": most}
+    ends = {"least": term.least, "most": term.most}
+    return {"weights": term.weights.tolist(), "mean": term.mean, "spread": term.spread, **ends}
 
 
 def model_weights(fitted: Fitted) -> dict[str, Tensor]:
@@ -136,7 +136,8 @@ def _read_term(found: dict[str, Any] | None) -> DegreeTerm | None:
     weights = np.array(found["weights"], np.float64)
     if weights.shape != (4,) or not np.isfinite(weights).all() or not float(found["spread"]) > 0:
         raise ValueError("a degree term that does not fit")
-    return DegreeTerm(weights, float(found["mean"]), float(found["spread"]), np.array([0, int(found["most"])]))
+    ends = int(found.get("least", 0)), int(found["most"])  # models of the first versions with a term have no `least`
+    return DegreeTerm(weights, float(found["mean"]), float(found["spread"]), *ends, np.empty(0, np.int64))
 
 
 def _read_model(config: Config, num_columns: int, state: dict[str, Tensor]) -> Autoencoder:

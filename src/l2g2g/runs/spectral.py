@@ -276,8 +276,10 @@ def find_spectral(
 def _blank_term(structure: StructureMap, shared: SharedRows) -> DegreeTerm:
     """Return a term of the degree without weights, for the degrees that structural columns tell. A collective call."""
     degrees = structure.degrees_of(structure.found_rows)
-    extremes = shared.lowest(float(degrees.min(initial=np.inf))), -shared.lowest(-float(degrees.max(initial=0.0)))
-    return DegreeTerm(np.zeros(4), structure.degree_mean, structure.degree_spread, np.array(extremes))
+    most = -shared.lowest(-float(degrees.max(initial=0.0)))
+    least = min(most, shared.lowest(float(degrees[degrees > 1].min(initial=np.inf))))
+    scale = structure.degree_mean, structure.degree_spread
+    return DegreeTerm(np.zeros(4), *scale, int(least), int(most), np.empty(0, np.int64))
 
 
 def _widths(most: int, degrees_differ: bool) -> list[int]:

@@ -39,7 +39,7 @@ from l2g2g.runs.direct import (
 )
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.patches import RunPatches, find_patches
-from l2g2g.runs.preparation import count_features, needs_final_pass
+from l2g2g.runs.preparation import count_features, needs_final_pass, scales_numbers
 from l2g2g.runs.ranks import describe_memory, describe_messages, share_inputs
 from l2g2g.runs.resources import Stopwatch, describe_machine, note_seconds, prepare_torch
 from l2g2g.runs.run import Inspection, Run, patch_residuals
@@ -342,22 +342,25 @@ def check_graph(graph: GraphStore, config: Config) -> None:
     if graph.num_features == 0 and is_complete and not graph.weighted:  # weights would tell nodes apart
         found = "too few edges to learn from (1)" if graph.num_edges == 1 else "every pair of nodes is an edge"
         raise InputError(f"{graph.name}: {found}, so that nothing tells nodes apart; give more nodes, or --features")
-    if graph.num_features == 1 and config.feature_scaling == "centred" and _has_one_sign(graph):
-        raise InputError(
-            f"{graph.name}: one feature column of one sign is the same for all nodes when rows have length 1; "
-            "add --feature-scaling raw, or more columns"
-        )
+    if graph.num_features == 1 and config.feature_scaling == "centred":
+        _check_only_column(graph, config)
     if graph.resident:
         check_memory(graph, config)
 
 
-def _has_one_sign(graph: GraphStore) -> bool:
-    """Whether the only feature column is positive for all nodes, or negative for all."""
-    signs = set()
-    for _, _, rows in feature_blocks(graph, 1):
-        column: Any = rows
-        signs |= set(np.sign(column.toarray() if hasattr(column, "toarray") else column).ravel().tolist())
-    return signs in ({1}, {-1})
+def _check_only_column(graph: GraphStore, config: Config) -> None:
+    """Refuse a feature column that does not tell nodes apart as it is read."""
+    ends = [(float(rows.min()), float(rows.max())) for _, _, rows in feature_blocks(graph, 1) if rows is not None]
+    low, high = min(each for each, _ in ends), max(each for _, each in ends)
+    if low <= 0 <= high:
+        return
+    if low == high:
+        raise InputError(f"{graph.name}: the only feature column is {low:g} for all nodes; leave it out, or add others")
+    if not scales_numbers(count_features(graph), config):  # columns of numbers are centred before rows are scaled
+        raise InputError(
+            f"{graph.name}: one feature column of one sign is the same for all nodes when rows have length 1; "
+            "add --feature-scaling raw, or more columns"
+        )
 
 
 def fit_links(

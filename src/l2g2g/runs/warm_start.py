@@ -14,6 +14,8 @@ from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.new_nodes import Matched, match_nodes
+from l2g2g.models.decoders.base import Decoder
+from l2g2g.models.decoders.factors import SignedDecoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.node_states import node_degrees
 from l2g2g.parallel.communicator import LOCAL, Communicator
@@ -91,12 +93,18 @@ def continue_training(
     best_epoch: the epoch whose weights the run kept. Columns made from the structure have seen the edges that a new
     validation would hold back: a model that reads some goes on for a fifth as many epochs, without one.
     small_steps: train with a tenth of the learning rate of the config, which is that of a training from the start.
-    The new vectors are turned onto the old ones of the nodes that both have (orthogonal Procrustes), where the decoder
-    allows it; the others start from the same weights and are left where they go.
+    The new vectors are turned onto the old ones of the nodes that both have (orthogonal Procrustes), as far as the
+    decoder allows it; the others start from the same weights and are left where they go.
     communicator: of the ranks that train together, as in `embed_graph`; only the first knows what has moved.
     """
     config = check_continues(fitted.config, config)
     fitted.inputs.check(graph.num_features, graph.name)
+    keeps_term = fitted.inputs.degree_term is not None and config.decoder == "signed" and config.structure != "spectral"
+    if keeps_term and not config.degree_term:
+        raise InputError(
+            "two coordinates of the finished run carry a term of the degree, and training that goes on keeps it; "
+            "leave --no-degree-term out, or fit anew"
+        )
     matched = match_nodes(graph, known_ids, len(embedding))
     if matched.is_new.all():
         raise InputError(f"{graph.name}: none of its nodes is known to the finished run; fit it anew")
@@ -125,8 +133,9 @@ def continue_training(
     run = replace(run, config=settled, fitted=continued)
     there = ~matched.is_new
     before = embedding[matched.known[there]]
-    if not continued.model.decoder.sees_rotation:
-        run = _turned(run, find_rotation(run.embedding[there], before))
+    turn = find_turn(continued.model.decoder, run.embedding[there], before)
+    if turn is not None:
+        run = _turned(run, turn)
     degrees = np.concatenate([part for _, part in node_degrees(TrainingRows(graph).blocks())])
     unchanged = degrees[there] == fitted.states.node_degrees[matched.known[there]]
     return run, _movement(before[unchanged], run.embedding[there][unchanged], matched)
@@ -167,6 +176,23 @@ def find_rotation(moved: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """(dim, dim) float32 orthogonal R that brings moved @ R nearest to wanted, both (num_nodes, dim)."""
     left, _, right = np.linalg.svd(moved.astype(np.float64).T @ wanted.astype(np.float64))
     return (left @ right).astype(np.float32)
+
+
+def find_turn(decoder: Decoder, moved: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:
+    """The same of the rotations that change no score; None where there are none.
+
+    A signed decoder allows those that mix coordinates of one weight only; a single one may change its sign.
+    """
+    if not decoder.sees_rotation:
+        return find_rotation(moved, wanted)
+    if not isinstance(decoder, SignedDecoder):
+        return None
+    weights = decoder.page_weights()
+    turn = np.zeros((len(weights), len(weights)), np.float32)
+    for weight in np.unique(weights):
+        places = np.flatnonzero(weights == weight)
+        turn[np.ix_(places, places)] = find_rotation(moved[:, places], wanted[:, places])
+    return turn
 
 
 def _turned(run: Run, rotation: np.ndarray) -> Run:
