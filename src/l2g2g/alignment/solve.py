@@ -45,6 +45,7 @@ _NEARLY_EXACT = 1e-6
 _DOUBTFUL = 0.04
 # Starts that differ by less disagree equally.
 _SAME_DISAGREEMENT = 1e-6
+_MANY_DIRECTIONS = 8  # from which vectors may have a term of the degree
 _GOLDEN_RATIO = 0.6180339887498949
 _warned: weakref.WeakSet[OverlapIndex] = weakref.WeakSet()
 
@@ -139,33 +140,24 @@ def _pairwise_maps(moments: PairMoments, problem: Problem) -> PairwiseMaps:
         _warned.add(overlaps)
         wide = maps.deficient[overlaps.sizes[maps.deficient] > problem.coordinates.shape[1]]
         if problem.moments is None:
-            wide = _thinner_than_patches(wide, problem)
+            wide = _spanning_too_few(wide, problem)
         if len(wide) and problem.entry_weights is None:
             warn_rank_deficient(wide, moments.covariances)
     return maps
 
 
-def _thinner_than_patches(pairs: Tensor, problem: Problem) -> Tensor:
-    """Return those of some pairs whose shared nodes vary in fewer directions than both of their patches.
+def _spanning_too_few(pairs: Tensor, problem: Problem) -> Tensor:
+    """Return those of some pairs whose shared nodes leave open more than a reflection of one direction of many.
 
-    A single direction in which patches do not vary is none to warn of: vectors with a term of the degree have one, and
-    a reflection of it changes nothing. With more of them something is odd.
+    Vectors with a term of the degree do not vary in one of their directions, so a reflection of it changes nothing.
     """
-    overlaps, rows = problem.overlaps, problem.coordinates
-    parts = rows.split(problem.patch_sizes.tolist())
-    spans: dict[int, int] = {}
-
-    def span(patch: int) -> int:
-        if patch not in spans:
-            spans[patch] = varying_directions(parts[patch])
-        return spans[patch]
-
+    overlaps, rows, dim = problem.overlaps, problem.coordinates, problem.coordinates.shape[1]
+    needed = dim - 1 if dim >= _MANY_DIRECTIONS else dim
     thin = []
     for pair in pairs.tolist():
-        first, second = overlaps.edges[pair].tolist()
         entries = slice(*overlaps.pointers[pair : pair + 2].tolist())
-        shared = [varying_directions(rows[side[entries]]) for side in (overlaps.first_rows, overlaps.second_rows)]
-        thin.append(min(shared) < max(min(span(first), span(second)), rows.shape[1] - 1))
+        sides = (overlaps.first_rows[entries], overlaps.second_rows[entries])
+        thin.append(min(varying_directions(rows[side]) for side in sides) < needed)
     return pairs[torch.tensor(thin, dtype=torch.bool, device=pairs.device)]
 
 
