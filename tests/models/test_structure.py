@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from l2g2g.models.node_states import weigh_nodes
 from l2g2g.models.preprocessing import FeatureStatistics, append_columns
 from l2g2g.models.shared_rows import SharedRows
-from l2g2g.models.structure import DegreeTerm, _draw_codes, blend_factor, degree_ends, fit_structure
+from l2g2g.models.structure import DegreeTerm, StructureMap, _draw_codes, blend_factor, degree_ends, fit_structure
 
 from ..parallel.threads import run_ranks
 
@@ -251,3 +251,10 @@ def test_all_degrees_alike():
     assert degree_ends(np.array([1, 0])) == (1, 1)
     assert degree_ends(np.array([0, 3, 1])) == (3, 3)
     assert np.isfinite(DegreeTerm.blank(np.full(5, 3)).basis(np.array([0, 3, 9]))).all()
+
+
+def test_a_column_of_the_eigenvalue_0_says_nothing_of_new_nodes():
+    columns = np.array([[0.5, 0.2, 0.0], [0.5, -0.2, 1.0]], np.float32)
+    structure = StructureMap(columns, np.array([1.0, 0.0], np.float32), 0.0, 1.0)
+    weights = sp.csr_array(np.array([[0.5, 0.25, 0.0]]))
+    np.testing.assert_allclose(structure.extend(weights, np.array([1])), [[0.375, 0.0, np.log(2)]], rtol=1e-6)

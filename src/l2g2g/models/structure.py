@@ -142,7 +142,8 @@ class StructureMap:
 
         weights: (num_new, num_nodes + num_new) their rows of N of the grown graph. degrees: (num_new,) neighbours.
         An eigenvector is what N only scales: λ u_i = Σ_j N_ij u_j holds for the new nodes too (Nyström); a few sweeps
-        reach nodes whose neighbours are new. No column leaves the range that training saw.
+        reach nodes whose neighbours are new. No column leaves the range that training saw; one of the eigenvalue 0 says
+        nothing of them.
         """
         num_new, num_known = weights.shape[0], len(self.columns)
         known, among = weights[:, :num_known], sp.csr_array(weights[:, num_known:])
@@ -150,7 +151,9 @@ class StructureMap:
         bound = np.abs(self.columns[:, :-1]).max(axis=0, initial=0)
         spectral = np.zeros((num_new, len(self.eigenvalues)))
         for _ in range(_SWEEPS if among.nnz else 1):
-            spectral = np.clip((from_known + among @ spectral) / self.eigenvalues, -bound, bound)
+            sums = from_known + among @ spectral
+            found = np.divide(sums, self.eigenvalues, out=np.zeros_like(sums), where=self.eigenvalues != 0)
+            spectral = np.clip(found, -bound, bound)
         logs = (np.log1p(degrees) - self.degree_mean) / self.degree_spread
         seen = self.columns[:, -1]
         logs = np.clip(logs, seen.min(), seen.max())
