@@ -10,6 +10,7 @@ import pytest
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs import duckdb_store, store_writer
+from l2g2g.graphs.duckdb_steps import StepDatabase
 from l2g2g.graphs.duckdb_store import write_large_store
 from l2g2g.graphs.formats import TableOptions
 from l2g2g.graphs.read import read_graph
@@ -64,6 +65,21 @@ def test_nodes_of_parts_are_numbered_by_the_bytes_of_their_ids(tmp_path, directe
     assert {name: arrays[name].info.sha256 for name in arrays} == {
         name: array.info.sha256 for name, array in again.folder.arrays.items()
     }
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sorts_by_many_ranges_of_nodes_give_the_same_store(tmp_path, monkeypatch, weighted):
+    weights = GENERATOR.integers(1, 9, len(PAIRS)) / 4 if weighted else None
+    parts, features = write_parts(tmp_path / "parts", weights=weights), write_rows(tmp_path / "f.parquet")
+    whole = prepare(parts, tmp_path / "whole", features)
+    monkeypatch.setattr(duckdb_store, "_SORT_SHARE", 4e-5)  # of 60 MB: some dozen ranges of edges, a few of vectors
+    queries, stream = [], StepDatabase.stream
+    monkeypatch.setattr(StepDatabase, "stream", lambda self, query: queries.append(query) or stream(self, query))
+    ranges = prepare(parts, tmp_path / "ranges", features)
+    assert sum("AS key" in query for query in queries) > 5
+    assert sum("vector" in query for query in queries) > 1
+    sums = [{name: array.info.sha256 for name, array in store.folder.arrays.items()} for store in (whole, ranges)]
+    assert sums[0] == sums[1]
 
 
 def test_what_duckdb_may_not_read_itself_comes_in_batches(tmp_path, monkeypatch):
